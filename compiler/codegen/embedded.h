@@ -11,5 +11,7 @@ std::string_view image_object();    // image decoding, linked into artifacts tha
 std::string_view abi_header();      // runtime/include/stridec/abi.h, to paste into header-free sources
 std::string_view runtime_header();  // runtime/include/stridec/runtime.h, for applications
 std::string_view fourier_text();    // compiler/loop/fourier.h, to paste into header-free sources
+std::string_view philox_text();     // likewise compiler/loop/philox.h
+std::string_view eigen_text();      // and compiler/loop/eigen.h
 
 }  // namespace stridec::codegen

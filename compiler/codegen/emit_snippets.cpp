@@ -508,6 +508,10 @@ Snippet make(std::string_view full, int width, bool f16c) {
     }
   } else if (op == "fourier") {
     snippet.text = fourier_text();
+  } else if (op == "philox") {
+    snippet.text = philox_text();
+  } else if (op == "eigen") {
+    snippet.text = eigen_text();
   } else if (op == "mload_avx2") {
     snippet.text = masked_load_avx2_text(type, width);
   } else if (op == "mload" || op == "mstore") {

@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "compiler/base/check.h"
+#include "compiler/loop/eigen.h"
 #include "compiler/loop/fourier.h"
+#include "compiler/loop/philox.h"
 #include "compiler/loop/scalar_math.h"
 #include "runtime/image/image.h"
 
@@ -236,6 +238,58 @@ void run_mersenne_draw(Buffers reads, Buffers writes, Arguments a) {
   generator.save(state.data());
   std::memcpy(writes[0].data, numbers.data(), numbers.size() * sizeof(int64_t));
   std::memcpy(writes[1].data, state.data(), kState * sizeof(int64_t));
+}
+
+struct ExactMath {
+  static double log(double x) { return std::log(x); }
+  static double sin(double x) { return std::sin(x); }
+  static double cos(double x) { return std::cos(x); }
+  static double sqrt(double x) { return std::sqrt(x); }
+};
+
+void run_philox_draw(Buffers reads, Buffers writes, Arguments a) {
+  constexpr int64_t kState = 3;
+  const int64_t what = a[0], count = a[1];
+  STRIDEC_CHECK(reads[0].elements >= kState && writes[1].elements >= kState && count >= 0 &&
+                writes[0].elements >= count);
+  int64_t state[kState];
+  std::memcpy(state, reads[0].data, sizeof state);
+  const philox::Deal deal(state, what, count, a[2]);
+  const auto put = [&](int64_t i, auto value) {
+    STRIDEC_CHECK(byte_size(writes[0].dtype) == sizeof value);
+    std::memcpy(writes[0].data + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const philox::Place at = deal.place(i);
+    const philox::Block block = philox::block_of(state, at);
+    if (what == philox::kWords) put(i, static_cast<int64_t>(block.word[at.lane]));
+    if (what == philox::kWideWords) put(i, philox::wide_word(block, at.lane));
+    if (what == philox::kNormals) put(i, philox::normal<ExactMath>(block, at.lane));
+    if (what == philox::kWideNormals) put(i, philox::wide_normal<ExactMath>(block, at.lane));
+    if (what == philox::kLogarithms) put(i, philox::logarithm<ExactMath>(block, at.lane));
+    if (what == philox::kExponentials) put(i, philox::negative_logarithm<ExactMath>(block, at.lane));
+  }
+  state[1] += deal.advance();
+  std::memcpy(writes[1].data, state, sizeof state);
+}
+
+template <class T>
+void eigenvalues(Buffers reads, Buffers writes, Arguments a) {
+  const int64_t batch = a[0], n = a[1], parts = a[2] ? 2 : 1;
+  const bool vectors = a[3] != 0;
+  STRIDEC_CHECK(batch >= 0 && n >= 0 && reads[0].elements >= batch * n * n * parts &&
+                writes[0].elements >= batch * n * 2 && writes[0].dtype == reads[0].dtype);
+  STRIDEC_CHECK(!vectors || (writes[1].elements >= batch * n * n * 2 && writes[1].dtype == reads[0].dtype));
+  std::vector<eigen::Complex> room(static_cast<size_t>(eigen::room_of(n, vectors)));
+  const auto numbers = [](const RoutineBuffer& buffer) { return reinterpret_cast<T*>(buffer.data); };
+  for (int64_t i = 0; i < batch; ++i)
+    eigen::solve<T>(numbers(reads[0]) + i * n * n * parts, n, parts == 2, numbers(writes[0]) + i * n * 2,
+                    vectors ? numbers(writes[1]) + i * n * n * 2 : nullptr, room.data());
+}
+
+void run_eigen(Buffers reads, Buffers writes, Arguments a) {
+  const auto run = writes[0].dtype == DType::kF64 ? eigenvalues<double> : eigenvalues<float>;
+  run(reads, writes, a);
 }
 
 void run_image_size(Buffers reads, Buffers writes, Arguments a) {

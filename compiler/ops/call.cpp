@@ -122,6 +122,62 @@ Arguments mersenne_draw_arguments(Lowering&, const Node& node) {
   return {node.attributes.expr("what"), node.attributes.expr("count")};
 }
 
+// ---- philox_draw: state -> numbers, state -----------------------------------------------------------------
+
+Inferred philox_draw_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  const Type state{DType::kI64, {kPhiloxState}};
+  if (b.type(node.inputs[0]) != state)
+    does_not_fit(cat("philox_draw: the state must be ", graph::to_string(state), ", not ",
+                     graph::to_string(b.type(node.inputs[0]))));
+  const sym::Expr count = node.attributes.expr("count"), what = node.attributes.expr("what");
+  b.require(sym::ge(count, 0), "philox_draw: {0} numbers", {count});
+  const bool narrow = what.is_const(2) || what.is_const(4) || what.is_const(5);
+  const DType dtype = narrow ? DType::kF32 : what.is_const(3) ? DType::kF64 : DType::kI64;
+  return {{{dtype, {count}}, state}, {}};
+}
+
+Arguments philox_draw_arguments(Lowering&, const Node& node) {
+  return {node.attributes.expr("what"), node.attributes.expr("count"), node.attributes.expr("layout")};
+}
+
+// ---- eigen: x [..., n, n] or [..., n, n, 2] -> values [..., n, 2], vectors [..., n, n, 2] ---------------
+
+Inferred eigen_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  const Type& x = b.type(node.inputs[0]);
+  const bool complex = node.attributes.integer("complex") != 0;
+  if (x.dtype != DType::kF32 && x.dtype != DType::kF64)
+    does_not_fit(cat("eigen: matrices are f32 or f64, not ", name(x.dtype)));
+  Shape shape = x.shape;
+  if (complex && !shape.empty()) {
+    b.require(sym::eq(shape.back(), 2), "eigen: a complex number has {0} parts instead of 2", {shape.back()});
+    shape.pop_back();
+  }
+  if (shape.size() < 2) does_not_fit(cat("eigen: a matrix is wanted, not ", graph::to_string(x)));
+  const sym::Expr n = shape.back();
+  b.require(sym::eq(shape[shape.size() - 2], n), "a matrix of {0} x {1} is not square",
+            {shape[shape.size() - 2], n});
+  Shape values(shape.begin(), shape.end() - 1), vectors = shape;
+  values.emplace_back(2);
+  vectors.emplace_back(2);
+  if (!node.attributes.integer("vectors")) vectors = {0};
+  return {{{x.dtype, values}, {x.dtype, vectors}}, {}};
+}
+
+Arguments eigen_arguments(Lowering& l, const Node& node) {
+  const Shape& values = l.view(node.outputs[0]).shape;
+  const size_t rank = values.size();
+  return {sym::product({values.data(), rank - 2}), values[rank - 2], node.attributes.integer("complex"),
+          node.attributes.integer("vectors")};
+}
+
+Values eigen_gradient(Builder&, const Node&, const Values&) {
+  fail(ErrorKind::kUnsupported, "no-gradient",
+       "eigenvalues of matrices that are not symmetric have no gradient",
+       "eigh has one, for symmetric matrices");
+}
+
 }  // namespace
 
 // ---- the primitive ----------------------------------------------------------------------------------------
@@ -175,6 +231,16 @@ std::span<const CallDef> call_defs() {
        mersenne_draw_shape,
        mersenne_draw_arguments,
        Gradient::none("numbers that are drawn")},
+      {"philox_draw",
+       {"what", "count", "layout"},
+       philox_draw_shape,
+       philox_draw_arguments,
+       Gradient::none("numbers that are drawn")},
+      {"eigen",
+       {"complex", "vectors"},
+       eigen_shape,
+       eigen_arguments,
+       Gradient::by(eigen_gradient, "none", "refused")},
   };
   return kRows;
 }

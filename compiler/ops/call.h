@@ -22,6 +22,8 @@ struct CallDef {
 };
 // Elements of a state of the routine mersenne_draw.
 inline constexpr int64_t kMersenneState = 628;
+// And of the routine philox_draw.
+inline constexpr int64_t kPhiloxState = 3;
 
 std::span<const CallDef> call_defs();
 // The row of a node that is a call.

@@ -599,6 +599,24 @@ def complex_vectors():
 
 
 @program
+def general_eigenvalues():
+    """Values are in no order and vectors determined up to a phase: what they multiply to is compared."""
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            linalg, results = torch.linalg, []
+            for matrix in (x, torch.complex(x, x.flip(-1)), (2 * x[0] - x[0].mT).double()):
+                values, vectors = linalg.eig(matrix)
+                alone = linalg.eigvals(matrix)
+                rebuilt = vectors @ torch.diag_embed(values) @ linalg.inv(vectors)
+                results += [rebuilt, linalg.vector_norm(vectors, dim=-2), (values + 3).prod(-1), alone.prod(-1),
+                            alone.abs().sort(-1)[0]]  # fmt: skip
+            return results
+
+    return (M(), (torch.randn(3, 5, 5),), {}, {"x": {0: D}})
+
+
+@program
 def strided_views():
     """Views without an offset of their own, which start where the view that they are of starts."""
 

@@ -15,7 +15,7 @@ import zipfile
 NAMES = ("autocast_ buf_mut checkpoint cond cond_shape gru hop_map infnan inplace_views int_input item_float "
          "namedtuple_out nested_kwargs nonzero_item quant_pt2e scan sdpa symexpr tied while_loop complex_ gelu_conv_misc "
          "fourier_operator complex_rotation complex_algebra spectrum_and_back lstm_projected dims_in_place "
-         "matrix_factors complex_factors complex_vectors strided_views zeros_and_infinities neighbours "
+         "matrix_factors complex_factors complex_vectors general_eigenvalues strided_views zeros_and_infinities neighbours "
          "floor_division special_edges infinite_sizes grid_of_nan").split()
 PLAIN = "resnet18_names"
 HERE = pathlib.Path(__file__).resolve().parent / "programs"

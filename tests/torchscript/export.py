@@ -50,6 +50,24 @@ def frozen():
     return module, [(torch.randn(2, 3, 8, 8),)], ("--shape", "image=2x3x8x8"), {}
 
 
+class LeastSquares(nn.Module):
+    """Solutions of all drivers, of systems with too many and too few equations; the rank of a third of the matrices is not full."""
+
+    def forward(self, a, b):
+        lstsq, wide = torch.linalg.lstsq, a.transpose(1, 2)
+        deficient = torch.cat([a[..., :2], a[..., :1]], -1)
+        z, w = torch.view_as_complex(torch.stack([a, a.flip(1)], -1)), torch.view_as_complex(torch.stack([b, b.flip(1)], -1))
+        results = [lstsq(deficient, b, 1e-4), lstsq(a, b[..., 0]), lstsq(a[:1], b)]
+        for driver in ("gels", "gelsy", "gelsd", "gelss"):
+            results += [lstsq(a, b, driver=driver), lstsq(wide, b[:, :3], driver=driver), lstsq(z, w, driver=driver)]
+        return [torch.view_as_real(t) if t.is_complex() else t for r in results for t in r]
+
+
+@case
+def least_squares():
+    return trace(LeastSquares(), (torch.randn(3, 5, 3), torch.randn(3, 5, 2)))
+
+
 class Tagger(nn.Module):
     def __init__(self):
         super().__init__()

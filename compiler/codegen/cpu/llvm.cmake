@@ -70,4 +70,6 @@ add_custom_command(OUTPUT ${stub}.so DEPENDS ${stub}.s ${map} VERBATIM
 stridec_embed(stridec_codegen libc_stub ${stub}.so)
 stridec_embed(stridec_codegen abi_header ${PROJECT_SOURCE_DIR}/runtime/include/stridec/abi.h)
 stridec_embed(stridec_codegen fourier_text ${PROJECT_SOURCE_DIR}/compiler/loop/fourier.h)
+stridec_embed(stridec_codegen philox_text ${PROJECT_SOURCE_DIR}/compiler/loop/philox.h)
+stridec_embed(stridec_codegen eigen_text ${PROJECT_SOURCE_DIR}/compiler/loop/eigen.h)
 stridec_embed(stridec_codegen runtime_header ${PROJECT_SOURCE_DIR}/runtime/include/stridec/runtime.h)

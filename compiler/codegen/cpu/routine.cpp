@@ -7,9 +7,11 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/eigen.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/codegen/fourier.h"
 #include "compiler/codegen/nms.h"
+#include "compiler/codegen/philox.h"
 #include "compiler/codegen/sort.h"
 #include "compiler/codegen/user_kernel.h"
 #include "compiler/loop/user_kernel.h"
@@ -157,6 +159,20 @@ Kernel sort(const loop::Program& program, const loop::Call& call, const CpuTarge
   return text.finish(call.arguments[0] * call.arguments[2], 1);
 }
 
+// A part draws so many elements at least.
+constexpr int64_t kDraws = 1 << 10;
+Kernel philox_draw(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  print_ranges(text, [&] { print_philox_draw(text, call, kTaskLoop); });
+  return text.finish(philox_tasks(call), kDraws);
+}
+
+Kernel eigen(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  print_ranges(text, [&] { print_eigen(text, program, call, kTaskLoop); });
+  return text.finish(call.arguments[0], 1);
+}
+
 // The bytes that a user's kernel asks for.
 sym::Expr user_bytes(const loop::Call& call, const loop::UserKernel& user) {
   return call.arguments[loop::UserArguments(user).last(loop::UserArguments::kScratchBytes)];
@@ -228,6 +244,8 @@ constexpr Routine kRoutines[] = {
     {"image_decode", image_decode},
     {"mersenne_uniform", mersenne_uniform},
     {"mersenne_draw", mersenne_draw},
+    {"philox_draw", philox_draw},
+    {"eigen", eigen},
 };
 
 }  // namespace
@@ -244,6 +262,7 @@ Kernel emit_routine(const loop::Program& program, const loop::Call& call, const 
 sym::Expr routine_scratch(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
   std::vector<sym::Expr> pieces;
   if (call.routine == "suppress") pieces = {suppress_scratch(call)};
+  if (call.routine == "eigen") pieces = {eigen_scratch(call)};
   if (call.routine == "fourier")
     pieces = {fourier_scratch(program, call, fourier_lanes(program, call, target))};
   if (call.routine == "sort" || call.routine == "topk") pieces = sort_scratch(program, call);

@@ -1,7 +1,8 @@
-// Emits sort, top-k, NMS and Fourier transforms. The fallback uses one thread per row, with pairs of key and
-// index in the workspace. Sorts are stable: equal elements keep their order in either direction. A block
-// sorts short rows in shared memory. For long rows it selects the best few one by one, or finds the last of
-// many digit by digit. A warp selects the best few of a row that fits its registers.
+// Emits sort, top-k, NMS, and routines that run a task a thread. The fallback of sort and top-k uses one
+// thread per row, with pairs of key and index in the workspace. Sorts are stable: equal elements keep their
+// order in either direction. A block sorts short rows in shared memory. For long rows it selects the best few
+// one by one, or finds the last of many digit by digit. A warp selects the best few of a row that fits its
+// registers.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -12,8 +13,10 @@
 #include "compiler/codegen/cuda/common/frame.h"
 #include "compiler/codegen/cuda/common/prelude.h"
 #include "compiler/codegen/cuda/emit.h"
+#include "compiler/codegen/eigen.h"
 #include "compiler/codegen/fourier.h"
 #include "compiler/codegen/nms.h"
+#include "compiler/codegen/philox.h"
 #include "compiler/codegen/sort.h"
 #include "compiler/codegen/user_kernel.h"
 #include "compiler/loop/user_kernel.h"
@@ -333,6 +336,18 @@ DeviceNest emit_fourier(const loop::Program& program, const loop::Call& call, co
       [&](KernelText& text, const std::string& loop) { print_fourier(text, program, call, loop, 1); }));
 }
 
+DeviceNest emit_philox_draw(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
+  return only(
+      emit_tasks(program, philox_tasks(call), {}, target,
+                 [&](KernelText& text, const std::string& loop) { print_philox_draw(text, call, loop); }));
+}
+
+DeviceNest emit_eigen(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
+  return only(
+      emit_tasks(program, call.arguments[0], {eigen_scratch(call)}, target,
+                 [&](KernelText& text, const std::string& loop) { print_eigen(text, program, call, loop); }));
+}
+
 constexpr const char* kHostCodecs = "the codecs of runtime/image are functions of the host";
 constexpr Routine kRoutines[] = {
     {"sort", emit_sort},
@@ -343,6 +358,8 @@ constexpr Routine kRoutines[] = {
     {"image_decode", nullptr, kHostCodecs},
     {"mersenne_uniform", nullptr, "each number of the stream depends on those before it"},
     {"mersenne_draw", nullptr, "each number of the stream depends on those before it"},
+    {"philox_draw", emit_philox_draw},
+    {"eigen", emit_eigen},
 };
 
 const Routine* find_routine(std::string_view name) {

@@ -5,11 +5,13 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex_value.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
 #include "compiler/ops/composite/factorization.h"
 #include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
 namespace {
@@ -196,18 +198,94 @@ Results tensorsolve(Context& c) {
   const sym::Expr n = count(b.shape());
   return {reshape(solve(reshape(a, {n, count(out)}), reshape(b, {n, sym::Expr(1)})), out)};
 }
+// Of a general matrix, real or complex: complex values, and vectors in columns.
+Results eig(Context& c) {
+  const Value& given = c.arg("self");
+  const Term x = as_term(c.b, given);
+  const bool vectors = c.schema.name == "linalg_eig";
+  const EigenPairs e =
+      eigenvalues(is_float(x.dtype()) ? x : cast(x, DType::kF32, false), is_complex(given), vectors);
+  const auto complex = [](Term t) {
+    Tensor out = fresh(t);
+    out.complex = true;
+    return out;
+  };
+  if (!vectors) return {complex(e.values)};
+  return {complex(e.values), complex(*e.vectors)};
+}
+
+// A real or complex operand of lstsq. Its real form has twice the rows: the real parts, then the imaginary
+// ones.
+Term matrix_form(Context& c, const Value& v, bool vector, bool complex, bool square) {
+  Complex z = pair_of(c.b, v);
+  if (vector) z = each(z, [](Term t) { return unsqueeze(t, {t.rank()}); });
+  if (z.re.rank() < 2) c.does_not_fit(cat("a matrix is wanted, not ", to_string(z.re.shape())));
+  if (!complex) return z.re;
+  return square ? real_form(z) : concat({z.re, z.im}, z.re.rank() - 2);
+}
+
+// LAPACK's drivers differ in what they state besides the solution, which is the one of least norm.
+Results lstsq(Context& c) {
+  const Value &self = c.arg("self"), &other = c.arg("b");
+  const bool complex = is_complex(self) || is_complex(other);
+  const Shape of_a = pair_of(c.b, self).re.shape(), of_b = pair_of(c.b, other).re.shape();
+  const bool vector =
+      of_b.size() + 1 == of_a.size() && std::ranges::equal(of_b, std::span(of_a).first(of_b.size()));
+  const Term a = matrix_form(c, self, false, complex, true),
+             b = matrix_form(c, other, vector, complex, false);
+  const std::string driver = c.has("driver") ? c.text("driver") : "gelsy";
+  if (driver != "gelsy" && driver != "gels" && driver != "gelsd" && driver != "gelss")
+    c.does_not_fit("driver is gels, gelsy, gelsd or gelss");
+  const sym::Expr m = of_a[of_a.size() - 2], n = of_a.back();
+  const double rcond = c.optional_number("rcond").value_or(-1);
+  const Term part = rcond >= 0 ? number(c.b, a.dtype(), rcond)
+                               : size_as(c.b, a.dtype(), sym::max(m, n)) * machine_epsilon(a.dtype());
+  const LeastSquares found = least_squares(a, b, part);
+  const Term x = found.solution;
+  const int64_t rank = x.rank(), last = rank - 1;
+  const Value solution = [&]() -> Value {
+    const auto shaped = [&](Term t) { return vector ? squeeze(t, {last}) : t; };
+    if (!complex) return shaped(x);
+    return joined_value({shaped(slice(x, rank - 2, 0, n)), shaped(slice(x, rank - 2, n, n))});
+  }();
+  Results out{solution};
+  const bool tall = c.b.holds(sym::gt(m, n));
+  if (driver != "gelsy" && !tall && !c.b.holds(sym::le(m, n)))
+    c.unsupported(
+        "lstsq of a matrix that may have more rows than columns or not, with a driver that states residuals");
+  out.emplace_back(driver == "gelsy" || !tall ? nothing(c, x.dtype())
+                                              : reduce_sum(square(matmul(a, x) - b), {rank - 2}));
+  const double parts = complex ? 2 : 1;  // the real form has each singular value twice
+  out.emplace_back(driver == "gels" ? nothing(c, DType::kI64) : apply(OpKind::kDiv, found.rank, parts));
+  const bool values = driver == "gelsd" || driver == "gelss";
+  const int64_t of_values = found.values.rank() - 1;
+  const sym::Expr kept = c.b.simplify(sym::min(m, n));
+  const auto one_of_two = [&](Term t) {
+    Shape shape = t.shape();
+    shape.back() = kept;
+    shape.emplace_back(2);
+    return squeeze(slice(reshape(t, shape), of_values + 1, 0, 1), {of_values + 1});
+  };
+  out.emplace_back(!values ? nothing(c, x.dtype()) : complex ? one_of_two(found.values) : found.values);
+  return out;
+}
+
 Results matrix_exp(Context& c) { return {matrix_exponential(c.in("self"))}; }
 
 constexpr Row kRows[] = {
     {"_linalg_eigh", eigh},
+    {"_linalg_eigvals", eig, Numbers::kComplex},
     {"_linalg_svd", svd},
     {"_lu_with_info", lu_factor},
     {"cholesky_inverse", cholesky_inverse},
     {"geqrf", geqrf},
     {"linalg_cond", cond},
+    {"linalg_eig", eig, Numbers::kComplex},
     {"linalg_eigh", eigh},
+    {"linalg_eigvals", eig, Numbers::kComplex},
     {"linalg_eigvalsh", eigh},
     {"linalg_householder_product", householder_product},
+    {"linalg_lstsq", lstsq, Numbers::kComplex},
     {"linalg_lu", linalg_lu},
     {"linalg_lu_factor", lu_factor},
     {"linalg_lu_factor_ex", lu_factor},

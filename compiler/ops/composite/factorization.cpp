@@ -5,6 +5,7 @@
 
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/call.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
 #include "compiler/ops/composite/factor_steps.h"
@@ -315,6 +316,24 @@ HermitianEigenvalues<Term> symmetric_eigenvalues(Term given) {
   const Ordered sorted = sort(diagonal(ends[0]), 1);
   return {restored(sorted.values * reshape(scale, {batch, 1}), s.outer, given.dtype()),
           restored(gather(ends[1], sorted.indices, 2, 1), s.outer, given.dtype())};
+}
+
+EigenPairs eigenvalues(Term x, bool complex, bool vectors) {
+  Builder& b = x.builder();
+  const std::vector<ValueId> out =
+      add_call(b, "eigen", {widen(x).id()}, {{"complex", int64_t{complex}}, {"vectors", int64_t{vectors}}});
+  EigenPairs pairs{{b, out[0]}, std::nullopt};
+  if (vectors) pairs.vectors = Term(b, out[1]);
+  return pairs;
+}
+
+LeastSquares least_squares(Term a, Term b, Term part) {
+  const SingularValues<Term> s = singular_values(a);
+  const Term values = widen(s.values);
+  const int64_t last = values.rank() - 1;
+  const Term cutoff = maximum(reduce_max(values, {last}), 0) * cast(part, values.dtype(), false);
+  const Term rank = reduce_sum(cast(greater(values, unsqueeze(cutoff, {last})), DType::kI64), {last});
+  return {matmul(pseudo_inverse(s, cutoff, a.dtype()), b), rank, s.values};
 }
 
 Term matrix_exponential(Term given) {

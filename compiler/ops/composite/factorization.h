@@ -75,6 +75,23 @@ HermitianEigenvalues<Complex> symmetric_eigenvalues(const Complex& x);
 // The symmetric matrix of which x has the lower or the upper triangle.
 Term symmetric(Term x, bool upper);
 
+// Of square matrices, real [..., n, n] or complex [..., n, n, 2]: values [..., n, 2], in no order, and
+// vectors [..., n, n, 2] in columns, of norm 1 and, where they are complex, with a real largest element.
+// Without a gradient. NaN where a matrix is not finite.
+struct EigenPairs {
+  Term values;
+  std::optional<Term> vectors;  // if `vectors`
+};
+EigenPairs eigenvalues(Term x, bool complex, bool vectors);
+
+// The x [..., n, k] of the least norm among those with the least |a x - b|, for a [..., m, n] and b [...,
+// m, k], whose outer dims broadcast. Singular values of a up to `part` (rank 0) of the largest count as 0;
+// `rank`, i64, is the number of the others.
+struct LeastSquares {
+  Term solution, rank, values;
+};
+LeastSquares least_squares(Term a, Term b, Term part);
+
 // The exponential of square matrices by a polynomial of scaled ones that are squared again.
 Term matrix_exponential(Term x);
 

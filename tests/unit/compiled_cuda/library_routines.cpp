@@ -1,0 +1,1 @@
+#include "tests/unit/ops/library_routines.cpp"  // the same cases, compiled
