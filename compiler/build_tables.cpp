@@ -44,11 +44,17 @@ bool max_autotune(const CompileOptions& options) {
   return Options(options.settings).flag("max_autotune", mode(options.mode).measure);
 }
 
-bool torch_random(const CompileOptions& options) {
-  const bool on = Options(options.settings).flag("fallback_random", false);
-  if (on && options.training)
+std::optional<ops::TorchGenerator> torch_random(const CompileOptions& options) {
+  if (!Options(options.settings).flag("fallback_random", false)) return std::nullopt;
+  if (options.training)
     fail(ErrorKind::kUsage, "bad-option", "-O fallback_random: a training step draws from its own generator");
-  return on;
+  const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
+  ops::TorchGenerator out;
+  if (targets.cpus.empty())
+    for (const GpuTarget& gpu : targets.gpus)
+      out.threads =
+          std::max<int64_t>(out.threads, int64_t{gpu.multiprocessors} * (gpu.threads_sm / 256 * 256));
+  return out;
 }
 
 namespace {
@@ -63,8 +69,9 @@ constexpr OptionInfo kOptions[] = {
     {"cudagraphs", "true|false", "as the mode says",
      "GPU: record a run as one CUDA graph for each shape (the eight used last) and launch it by one call."},
     {"fallback_random", "true|false", "false",
-     "Models of PyTorch, on CPUs: draw the numbers of PyTorch's generator on CPUs, which the state "
-     "'generator' keeps. Off: draw those of a counter-based generator, which threads share."},
+     "Models of PyTorch: draw the numbers of PyTorch's generator, which the state 'generator' keeps: with "
+     "--target cuda alone, of that on GPUs, otherwise of that on CPUs. Off: draw those of a counter-based "
+     "generator, which threads share."},
     {"symbols", "names|lines|none", "names",
      "What perf, gdb and VTune see of a CPU's code. names: functions have the names of their kernels and the "
      "numbers of 'inspect --stage=source'. lines: also lines of the sources, which go to the folder "

@@ -110,8 +110,9 @@ struct CompileOptions {
 // Whether schedules are to be measured: the option of this name, or what the mode says.
 bool max_autotune(const CompileOptions& options);
 
-// Whether draws have the bits of PyTorch's generator (-O fallback_random). A usage Error for a training.
-bool torch_random(const CompileOptions& options);
+// The generator of PyTorch whose bits draws have (-O fallback_random): that on GPUs if all targets are
+// GPUs. A usage Error for a training.
+std::optional<ops::TorchGenerator> torch_random(const CompileOptions& options);
 
 // kSource: the texts of all kernels and of the host program. No external tool has run, and packed weights
 // have no bytes.

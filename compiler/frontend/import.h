@@ -18,6 +18,7 @@
 #include "compiler/graph/model_node.h"
 #include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
+#include "compiler/ops/composite/torch_random.h"
 
 namespace stridec::frontend {
 
@@ -62,8 +63,8 @@ struct ImportOptions {
   // The method of a TorchScript module that is compiled, or the program of a .pt2 archive; "": forward, or
   // the only program.
   std::string method = {};
-  // Random draws of PyTorch files have the same bits as those of PyTorch's generator on CPUs.
-  bool torch_random = false;
+  // Random draws of PyTorch files have the same bits as those of this generator of PyTorch.
+  std::optional<ops::TorchGenerator> torch_random;
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
   const graph::GivenWeights* weights =
       nullptr;  // values of weights that the model's own file lacks; null: none

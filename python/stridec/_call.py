@@ -245,10 +245,12 @@ class _Call:
 def _drawing(run: Callable[[List[Any]], List[Any]], context: Context) -> Callable[[List[Any]], List[Any]]:
     """The call with PyTorch's generator, which draws its numbers and stands where eager code would leave it."""
 
+    device, kind = context.model._device_index, context.state(_generator.NAME)
+
     def call(args: List[Any]) -> List[Any]:
-        context.write_state(_generator.NAME, _generator.from_torch())
+        context.write_state(_generator.NAME, _generator.from_torch(device, kind))
         found = run(args)
-        _generator.to_torch(context.state(_generator.NAME))
+        _generator.to_torch(device, context.state(_generator.NAME))
         return found
 
     return call

@@ -237,7 +237,7 @@ class Model:
 
     def manual_seed(self, seed: int) -> None:
         """Of a model compiled with -O fallback_random: the numbers that follow are those after torch.manual_seed(seed)."""
-        self.write_state(_generator.NAME, _generator.seeded(seed))
+        self.write_state(_generator.NAME, _generator.seeded(seed, self.state(_generator.NAME)))
 
     # ---- the artifact
 

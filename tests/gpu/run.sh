@@ -3,12 +3,12 @@
 # suite as the files say and with a symbol for each size, operators of other domains, random graphs and the models against
 # onnxruntime, compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
 #
-#   bash tests/gpu/run.sh OUT [part...]      parts: device grid strided layouts refit traces conformance random models sanitizer benches (all), or benches
+#   bash tests/gpu/run.sh OUT [part...]      parts: device grid strided layouts refit traces conformance random models sanitizer benches (all), draws, or benches
 #                                            by themselves: memory operators attention few_rows words decode networks host
 #                                            products
 #
 # Environment: build (default build: stridec, test_compiled_cuda, onnx_backend; for `host` and `products` gpu_host_cost and
-# gpu_matrix_jobs as well), python (python3: numpy, onnx, onnxruntime; for the benches PyTorch, for `networks` torchvision and
+# gpu_matrix_jobs as well), python (python3: numpy, onnx, onnxruntime; for `draws` and the benches PyTorch, for `networks` torchvision and
 # transformers), STRIDEC_NVRTC where NVRTC is in no usual place, models (names; default all of tests/models), graphs (random
 # ones; 400), cases (these, written by `random_models.py --gpu --write FOLDER` on a machine that has onnx), seconds (for each
 # case of the grid; 400), peers (modes of torch.compile for `networks`). `sanitizer` wants compute-sanitizer on PATH.
@@ -86,6 +86,8 @@ sanitizer() {
 }
 
 memory() { "$python" "$here/gpu/bench.py" "$stridec"; }
+
+draws() { "$python" "$here/gpu/random_draws.py" "$stridec"; }
 
 operators() { "$python" "$here/gpu/operators.py" "$stridec"; }
 

@@ -42,9 +42,14 @@ Term draw_like(Context& c, const Drawn& d, const DrawFn& draw) {
   return draw(d.shape, true);
 }
 
-// Uniforms of 53 bits, from which most distributions are computed.
+bool on_gpu(const Context& c) { return has_cuda_generator(c.b.graph()); }
+// The uniforms from which most distributions are computed: of 53 bits, on GPUs only for f64.
+DType uniform_type(const Context& c, DType dtype) {
+  return !on_gpu(c) || dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
 Term draw_wide(Context& c, const Drawn& d) {
-  return draw_like(c, d, [&](const Shape& s, bool) { return torch_uniform(c.b, s, DType::kF64); });
+  const DType dtype = uniform_type(c, d.dtype);
+  return draw_like(c, d, [&](const Shape& s, bool) { return torch_uniform(c.b, s, dtype); });
 }
 
 // The number after the largest that random_() draws without an end; not of i64.
@@ -60,7 +65,7 @@ int64_t end_of(DType dtype) {
 
 Term kept_mask(Context& c, Term x, double p, bool whole_channels) {
   const auto draw = [&](const Shape& shape, bool) {
-    return less(torch_uniform(c.b, shape, DType::kF64), 1 - p);
+    return less(torch_uniform(c.b, shape, uniform_type(c, x.dtype())), 1 - p);
   };
   if (!whole_channels) return in_memory_order(c, c.tensor(input_of(c)), x.shape(), draw);
   Shape shape = x.shape();
@@ -70,6 +75,23 @@ Term kept_mask(Context& c, Term x, double p, bool whole_channels) {
 // A number as the dtype has it.
 Term in_dtype(Term like, double value) { return widen(number(like.builder(), like.dtype(), value)); }
 Term round_to(Term x, DType dtype) { return widen(cast(x, dtype, false)); }
+
+// What PyTorch's own kernel of dropout on GPUs keeps: a thread takes as many elements at once as 16 bytes
+// have, or fewer, so that their number is a multiple.
+Term cuda_kept(Context& c, Term x, double p) {
+  return in_memory_order(c, c.tensor(input_of(c)), x.shape(), [&](const Shape& shape, bool) {
+    const sym::Expr n = c.b.simplify(count(shape));
+    sym::Expr layout = 0;
+    for (int64_t run = 2; run <= 16 / byte_size(x.dtype()); run *= 2)
+      layout = sym::select(sym::eq(sym::mod(n, run), 0), run, layout);
+    const Term u = cast(cuda_uniform(c.b, shape, DType::kF32, c.b.simplify(layout)), widen(x).dtype());
+    return less(u, 1 - p);
+  });
+}
+Term cuda_scaled(Term x, Term kept, double p) {
+  const Term w = widen(x), scale = divide_into(1, number_like(w, 1 - p));
+  return w * select(kept, number_like(w, 1), number_like(w, 0)) * scale;
+}
 
 }  // namespace
 
@@ -107,7 +129,8 @@ Results torch_log_normal(Context& c) {
   const Drawn d = drawn(c);
   const double mean = given(c, "mean", 1), deviation = given(c, "std", 2);
   return {draw_like(c, d, [&](const Shape& shape, bool) {
-    return rounded(exp(torch_normal_pairs(c.b, shape, mean, deviation)), d.dtype);
+    if (!on_gpu(c)) return rounded(exp(torch_normal_pairs(c.b, shape, mean, deviation)), d.dtype);
+    return cast(exp(cuda_normal(c.b, shape, uniform_type(c, d.dtype), mean, deviation)), d.dtype, false);
   })};
 }
 
@@ -145,6 +168,7 @@ Results torch_random_whole(Context& c) {
 
 Results torch_randperm(Context& c) {
   refuse_generator(c);
+  if (on_gpu(c)) c.unsupported("randperm on a GPU, with -O fallback_random");
   return {cast(torch_permutation(c.b, c.size("n")), c.dtype("dtype").value_or(DType::kI64), false)};
 }
 
@@ -153,6 +177,13 @@ Results torch_bernoulli(Context& c) {
   if (c.names("p") && !c.arg("p").is_tensor())
     return {cast(less(draw_wide(c, d), c.number("p")), d.dtype, false)};
   const Term p = c.names("p") ? c.in("p") : c.in("self");
+  if (on_gpu(c)) {
+    // A thread draws a block for four elements.
+    const auto draw = [&](const Shape& s, bool) { return cuda_uniform(c.b, s, DType::kF32, -4); };
+    const DType compared = uniform_type(c, d.dtype);
+    return {
+        cast(less_equal(cast(draw_like(c, d, draw), compared), cast(p, compared, false)), d.dtype, false)};
+  }
   const DType drawn_as = p.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   const auto draw = [&](const Shape& s, bool) { return torch_uniform(c.b, s, drawn_as); };
   const Term u = c.names("p") ? draw_like(c, d, draw) : draw(d.shape, true);
@@ -161,17 +192,25 @@ Results torch_bernoulli(Context& c) {
 
 Results torch_exponential(Context& c) {
   const Drawn d = drawn(c);
-  return {rounded(apply(OpKind::kLog1p, -draw_wide(c, d)) * (-1 / given(c, "lambd", 1)), d.dtype)};
+  const double rate = given(c, "lambd", 1);
+  if (on_gpu(c))
+    return {draw_like(c, d, [&](const Shape& s, bool) { return cuda_exponential(c.b, s, d.dtype, rate); })};
+  return {rounded(apply(OpKind::kLog1p, -draw_wide(c, d)) * (-1 / rate), d.dtype)};
 }
 
 Results torch_geometric(Context& c) {
   const Drawn d = drawn(c);
-  return {rounded(apply(OpKind::kCeil, log(draw_wide(c, d)) / std::log(1 - c.number("p"))), d.dtype)};
+  const auto draw = [&](const Shape& s, bool) { return cuda_logarithm(c.b, s, uniform_type(c, d.dtype)); };
+  const Term logs = on_gpu(c) ? draw_like(c, d, draw) : log(draw_wide(c, d));
+  return {rounded(apply(OpKind::kCeil, logs / std::log(1 - c.number("p"))), d.dtype)};
 }
 
 Results torch_cauchy(Context& c) {
   const Drawn d = drawn(c);
-  const Term x = apply(OpKind::kTan, (draw_wide(c, d) - 0.5) * M_PI);
+  Term u = draw_wide(c, d);
+  constexpr double kEpsilon = 0x1p-23;
+  if (u.dtype() == DType::kF32) u = minimum(maximum(u, kEpsilon), 1 - kEpsilon);
+  const Term x = apply(OpKind::kTan, (u - 0.5) * M_PI);
   return {
       rounded(fma(x, number_like(x, given(c, "sigma", 1)), number_like(x, given(c, "median", 0))), d.dtype)};
 }
@@ -183,13 +222,17 @@ Results torch_multinomial(Context& c) {
   const sym::Expr samples = c.b.simplify(c.size("num_samples"));
   Term out = p;
   if (c.flag("replacement") && !samples.is_const(1)) {
+    if (on_gpu(c)) c.unsupported("multinomial with replacement on a GPU, with -O fallback_random");
     const Term sums = cumulative_sum(p, 1), total = slice(sums, 1, p.dim(1) - 1, 1);
     const Term shares = unsqueeze(cast(slice(sums / total, 1, 0, p.dim(1) - 1), DType::kF64), {1});
     const Term u = unsqueeze(torch_uniform(c.b, {p.dim(0), samples}, DType::kF64), {2});
     out = reduce_sum(cast(less(shares, u), DType::kI64), {2});
   } else {
-    const Term u = torch_uniform(c.b, p.shape(), DType::kF64);
-    const Term q = rounded(-apply(OpKind::kLog1p, -u), x.dtype());
+    const auto exponentials = [&] {
+      if (on_gpu(c)) return cuda_exponential(c.b, p.shape(), x.dtype(), 1);
+      return rounded(-apply(OpKind::kLog1p, -torch_uniform(c.b, p.shape(), DType::kF64)), x.dtype());
+    };
+    const Term q = exponentials();
     out = top_k(round_to(widen(p) / widen(q), x.dtype()), 1, samples).indices;
   }
   return {x.rank() == 1 ? squeeze(out, {0}) : out};
@@ -201,6 +244,8 @@ Results torch_dropout(Context& c) {
   if (auto result = undrawn_dropout(c)) return *std::move(result);
   const double p = c.number("p");
   const Term x = c.in(input_of(c)), w = widen(x);
+  if (on_gpu(c) && c.schema.name == "dropout")
+    return {cast(cuda_scaled(x, cuda_kept(c, x, p), p), x.dtype(), false)};
   const Term kept = kept_mask(c, x, p, whole_channels);
   const Term scale = round_to(divide_into(1, number_like(w, 1 - p)), x.dtype());
   return dropped(c, w * select(kept, scale, number_like(w, 0)));
@@ -225,6 +270,12 @@ Results torch_alpha_dropout(Context& c) {
 template Results torch_alpha_dropout<false>(Context& c);
 template Results torch_alpha_dropout<true>(Context& c);
 
-Results torch_native_dropout(Context& c) { return native_dropout_by(c, kept_mask); }
+Results torch_native_dropout(Context& c) {
+  const double p = c.number("p");
+  const bool draws = (!c.has("train") || c.flag("train")) && p > 0 && p < 1;
+  if (!on_gpu(c) || !draws) return native_dropout_by(c, kept_mask);
+  const Term x = c.in("input"), kept = cuda_kept(c, x, p);
+  return {cast(cuda_scaled(x, kept, p), x.dtype(), false), kept};
+}
 
 }  // namespace stridec::aten

@@ -1,4 +1,4 @@
-// Rows of random draws with the bits of PyTorch's generator on CPUs, for graphs that keep it
+// Rows of random draws with the bits of PyTorch's generators, for graphs that keep one
 // (ops/composite/torch_random.h), and what they share with the other rows of random.cpp.
 #pragma once
 

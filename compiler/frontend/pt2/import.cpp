@@ -17,7 +17,6 @@
 #include "compiler/frontend/pt2/tree_spec.h"
 #include "compiler/frontend/pt2/weights.h"
 #include "compiler/graph/guards.h"
-#include "compiler/ops/composite/torch_random.h"
 #include "compiler/ops/fixed_input.h"
 #include "compiler/ops/name_size.h"
 #include "compiler/ops/op_table.h"
@@ -60,12 +59,12 @@ class Pass {
     paths_ = std::move(names.paths);
     check_input_values();
     importer_.operators = options_.operators;
-    importer_.dead = dead_nodes(program_.graph, options_.torch_random);
+    importer_.dead = dead_nodes(program_.graph, options_.torch_random.has_value());
     collect_unsupported(program_.graph);
     name_symbols();
     set_ranges();
     add_inputs();
-    if (options_.torch_random) ops::add_torch_generator(b_);
+    if (options_.torch_random) ops::add_torch_generator(b_, *options_.torch_random);
     add_weights();
     const sym::Facts given = out_.graph.facts;
     add_guards();

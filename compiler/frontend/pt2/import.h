@@ -15,6 +15,7 @@
 #include "compiler/graph/model_node.h"
 #include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
+#include "compiler/ops/composite/torch_random.h"
 
 namespace stridec::pt2 {
 
@@ -27,7 +28,7 @@ struct ImportOptions {
   bool missing_weights_are_zero = false;
   const graph::GivenWeights* weights = nullptr;     // frontend::ImportOptions
   std::string program = {};                         // of an archive of several; "": the only one
-  bool torch_random = false;                        // frontend::ImportOptions
+  std::optional<ops::TorchGenerator> torch_random;  // frontend::ImportOptions
   std::set<std::string>* absent = nullptr;          // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
 };

@@ -11,7 +11,6 @@
 #include "compiler/frontend/torchscript/evaluator.h"
 #include "compiler/frontend/torchscript/inputs.h"
 #include "compiler/graph/guards.h"
-#include "compiler/ops/composite/torch_random.h"
 #include "compiler/ops/op_table.h"
 
 namespace stridec::torchscript {
@@ -56,7 +55,7 @@ class Pass {
            "--method NAME compiles another one");
     Inputs inputs(evaluator_, options_, archive_);
     Arguments arguments = inputs.make(method->second);
-    if (options_.torch_random) ops::add_torch_generator(b_);
+    if (options_.torch_random) ops::add_torch_generator(b_, *options_.torch_random);
     const sym::Facts given = out_.graph.facts;
     Value result;
     try {

@@ -10,6 +10,7 @@
 
 #include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
+#include "compiler/ops/composite/torch_random.h"
 
 namespace stridec::torchscript {
 
@@ -28,7 +29,7 @@ struct ImportOptions {
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
   std::string method = "forward";
-  bool torch_random = false;  // frontend::ImportOptions
+  std::optional<ops::TorchGenerator> torch_random;  // frontend::ImportOptions
 };
 
 }  // namespace stridec::torchscript

@@ -20,9 +20,10 @@ using graph::ValueId;
 
 namespace {
 
-constexpr const char* kRoutine = "mersenne_draw";
-// What a call draws (loop/library.def).
+constexpr const char *kMersenne = "mersenne_draw", *kPhilox = "philox_draw";
+// What a call draws (loop/library.def). The first two are the same for both routines.
 constexpr int64_t kWords = 0, kWideWords = 1, kPermutation = 2, kNormals = 3;
+constexpr int64_t kCudaNormals = 2, kCudaWideNormals = 3, kCudaLogarithms = 4, kCudaExponentials = 5;
 
 const graph::State* state_of(const graph::Graph& graph) {
   const auto found = std::ranges::find(graph.states, std::string(kGenerator), &graph::State::name);
@@ -32,16 +33,21 @@ const graph::State* state_of(const graph::Graph& graph) {
 ValueId current_state(const graph::Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const graph::Node& node = graph.nodes[i];
-    if (node.kind == OpKind::kCall && node.attributes.text_or("routine", "") == kRoutine)
-      return node.outputs[1];
+    if (node.kind != OpKind::kCall) continue;
+    const std::string routine = node.attributes.text_or("routine", "");
+    if (routine == kMersenne || routine == kPhilox) return node.outputs[1];
   }
   return state_of(graph)->value;
 }
 
-Term draw(Builder& b, sym::Expr what, sym::Expr count) {
+Term draw(Builder& b, sym::Expr what, sym::Expr count, sym::Expr layout = 0) {
   STRIDEC_CHECK(has_torch_generator(b.graph()));
   const graph::Graph& graph = b.graph();
-  const ValueId drawn = add_call(b, kRoutine, {current_state(graph)}, {{"what", what}, {"count", count}})[0];
+  graph::Attributes attributes{{"what", what}, {"count", count}};
+  const bool cuda = has_cuda_generator(graph);
+  if (cuda) attributes.set("layout", layout);
+  const ValueId drawn =
+      add_call(b, cuda ? kPhilox : kMersenne, {current_state(graph)}, std::move(attributes))[0];
   if (graph.top.nodes.empty() || graph.top.nodes.back() != graph[drawn].producer)
     fail(ErrorKind::kUnsupported, "unsupported-op",
          "a random draw in a branch or a loop that the run decides, with -O fallback_random",
@@ -166,19 +172,25 @@ Term normal_blocks(Builder& b, sym::Expr count, DType dtype, double mean, double
 
 // ---- the state -------------------------------------------------------------------------------------------
 
-void add_torch_generator(Builder& b) {
+void add_torch_generator(Builder& b, const TorchGenerator& generator) {
   constexpr int64_t kDefaultSeed = 67280421310721;  // c10::default_rng_seed_val
-  std::vector<int64_t> state(kMersenneState);
-  state[0] = -1;
-  state[1] = kDefaultSeed;
+  std::vector<int64_t> state{kDefaultSeed, 0, generator.threads};
+  if (generator.threads == 0) {
+    state = {-1, kDefaultSeed};
+    state.resize(kMersenneState);
+  }
   std::vector<uint8_t> bytes(state.size() * sizeof(int64_t));
   std::memcpy(bytes.data(), state.data(), bytes.size());
-  b.state(kGenerator, {DType::kI64, {kMersenneState}}, graph::own(std::move(bytes)));
+  b.state(kGenerator, {DType::kI64, {std::ssize(state)}}, graph::own(std::move(bytes)));
 }
 
 bool has_torch_generator(const graph::Graph& graph) {
   const graph::State* state = state_of(graph);
-  return state && graph[state->value].type == graph::Type{DType::kI64, {kMersenneState}};
+  return state && graph[state->value].type.shape.size() == 1;
+}
+bool has_cuda_generator(const graph::Graph& graph) {
+  const graph::State* state = state_of(graph);
+  return state && graph[state->value].type == graph::Type{DType::kI64, {kPhiloxState}};
 }
 
 void finish_torch_generator(Builder& b) {
@@ -200,13 +212,16 @@ Term torch_words(Builder& b, sym::Expr count, sym::Expr wide) {
 Term torch_permutation(Builder& b, sym::Expr size) { return draw(b, kPermutation, b.simplify(size)); }
 
 Term torch_uniform(Builder& b, const Shape& shape, DType dtype) {
+  if (has_cuda_generator(b.graph())) return cuda_uniform(b, shape, dtype, 0);
   return as_uniform(reshape(torch_words(b, count(shape), dtype == DType::kF64), shape), dtype);
 }
 
 Term torch_uniform(Builder& b, const Shape& shape, DType dtype, double low, double high) {
   const auto rounded = [&](double x) { return cast(number(b, dtype, x), computed_as(dtype)); };
   const Term from = rounded(low), range = cast(number(b, dtype, high) - number(b, dtype, low), from.dtype());
-  return cast(fma(torch_uniform(b, shape, dtype), range, from), dtype, false);
+  const Term drawn = cast(fma(torch_uniform(b, shape, dtype), range, from), dtype, false);
+  if (!has_cuda_generator(b.graph())) return drawn;
+  return select(equal(drawn, number(b, dtype, high)), number(b, dtype, low), drawn);
 }
 
 Term torch_normal_pairs(Builder& b, const Shape& shape, double mean, double deviation) {
@@ -221,6 +236,7 @@ Term torch_normal_pairs(Builder& b, const Shape& shape, double mean, double devi
 }
 
 Term torch_normal(Builder& b, const Shape& shape, DType dtype, double mean, double deviation, bool dense) {
+  if (has_cuda_generator(b.graph())) return cuda_normal(b, shape, dtype, mean, deviation);
   const sym::Expr n = b.simplify(count(shape));
   if (!dense || b.holds(sym::lt(n, 16))) return cast(torch_normal_pairs(b, shape, mean, deviation), dtype);
   if (b.holds(sym::ge(n, 16))) return reshape(normal_blocks(b, n, dtype, mean, deviation), shape);
@@ -237,6 +253,42 @@ Term torch_integers(Builder& b, const Shape& shape, sym::Expr low, sym::Expr hig
   const Term number =
       apply(OpKind::kMod, bitcast(words, DType::kU64), bitcast(size_as(b, DType::kI64, range), DType::kU64));
   return bitcast(number, DType::kI64) + size_as(b, DType::kI64, low);
+}
+
+// ---- of the generator on GPUs ----------------------------------------------------------------------------
+
+Term cuda_uniform(Builder& b, const Shape& shape, DType dtype, sym::Expr layout) {
+  const sym::Expr n = b.simplify(count(shape));
+  if (dtype != DType::kF64) {
+    const Term words = draw(b, kWords, n, layout);
+    return reshape(cast(words, DType::kF32, false) * 0x1p-32 + 0x1p-33, shape);
+  }
+  const Term words = bitcast(draw(b, kWideWords, n, layout), DType::kU64);
+  const Term low = apply(OpKind::kShr, apply(OpKind::kShl, words, 32), 11);
+  const Term bits = bitcast(apply(OpKind::kBitXor, apply(OpKind::kShr, words, 32), low), DType::kI64);
+  return reshape(cast(bits, DType::kF64, false) * 0x1p-53 + 0x1p-54, shape);
+}
+
+Term cuda_normal(Builder& b, const Shape& shape, DType dtype, double mean, double deviation) {
+  const Term z = draw(b, dtype == DType::kF64 ? kCudaWideNormals : kCudaNormals, b.simplify(count(shape)));
+  return cast(reshape(multiply_add(z, deviation, mean), shape), dtype, false);
+}
+
+Term cuda_logarithm(Builder& b, const Shape& shape, DType dtype) {
+  if (dtype == DType::kF64) return log(cuda_uniform(b, shape, dtype, 0));
+  return reshape(draw(b, kCudaLogarithms, b.simplify(count(shape))), shape);
+}
+
+Term cuda_exponential(Builder& b, const Shape& shape, DType dtype, double rate) {
+  constexpr double kHalf = 0x1p-53;  // of the epsilon of f64
+  Term logs = number(b, dtype, 0);
+  if (dtype == DType::kF64) {
+    const Term u = cuda_uniform(b, shape, dtype, 0);
+    logs = select(greater_equal(u, 1 - kHalf), -kHalf, log(u));
+  } else {
+    logs = reshape(draw(b, kCudaExponentials, b.simplify(count(shape))), shape);
+  }
+  return cast(logs * divide_into(-1, number_like(logs, rate)), dtype, false);
 }
 
 }  // namespace stridec::ops
