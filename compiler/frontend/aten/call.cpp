@@ -10,6 +10,7 @@
 #include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/complex_value.h"
 #include "compiler/frontend/aten/in_place.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
 namespace {
@@ -118,7 +119,27 @@ std::vector<Value> bind(const Schema& schema, std::vector<NamedValue>& given) {
   return values;
 }
 
-// Gives `to` the value, converted and broadcast as in an in-place operator.
+// out= of another shape than the result becomes of that shape in PyTorch. A tensor without elements, which
+// programs give for this, does so here as well; another one is refused, because views of it may be read.
+void fit_to_result(Builder& b, const Schema& schema, const Tensor& to, const Term& result) {
+  const Shape old = read(b, to).shape(), &now = result.shape();
+  bool differs = old.size() != now.size();
+  for (size_t d = 0; !differs && d < old.size(); ++d) differs = b.holds(sym::ne(old[d], now[d]));
+  if (differs && !to.view && b.holds(sym::eq(ops::count(old), 0))) {
+    to.storage->strides.reset();
+    return write(b, to, ops::filled(b, now, read(b, to).dtype(), 0));
+  }
+  if (differs)
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat(schema.full_name(), " writes a result of shape ", ops::to_string(now), " to out= of shape ",
+             ops::to_string(old)),
+         "give out= the shape of the result, or no elements: torch.empty(0)");
+  for (size_t d = 0; d < old.size(); ++d)
+    b.require(sym::eq(old[d], now[d]), cat(schema.full_name(), ": size {0} of the result, and {1} of out="),
+              {now[d], old[d]});
+}
+
+// Gives `to` the value, converted and, for an in-place operator, broadcast.
 void assign(Builder& b, const Schema& schema, const Tensor& to, const Value& value) {
   if (!value.is_tensor())
     fail(ErrorKind::kDoesNotFit, "bad-argument", cat(schema.full_name(), " does not give a tensor to write"));
@@ -128,10 +149,12 @@ void assign(Builder& b, const Schema& schema, const Tensor& to, const Value& val
   const Term old = read(b, to);
   Term now = read(b, value.tensor);
   if (to.complex && !value.tensor.complex) now = read(b, joined(now, ops::number_like(now, 0)));
-  if (now.rank() > old.rank())
+  if (!is_in_place(schema)) fit_to_result(b, schema, to, now);
+  const Shape shape = read(b, to).shape();
+  if (now.rank() > std::ssize(shape))
     fail(ErrorKind::kDoesNotFit, "bad-argument",
          cat(schema.full_name(), " writes a tensor of rank ", now.rank(), " into one of rank ", old.rank()));
-  write(b, to, ops::expand(ops::cast(now, old.dtype(), false), old.shape()));
+  write(b, to, ops::expand(ops::cast(now, old.dtype(), false), shape));
 }
 
 bool has_tensor(const Value& v) { return v.is_tensor() || std::ranges::any_of(v.items, has_tensor); }

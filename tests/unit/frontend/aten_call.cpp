@@ -188,5 +188,40 @@ TEST_CASE_FIXTURE(Fixture, "call: out=, defaults, and what is refused") {
   CHECK_THROWS_AS(one("linalg_ldl_factor", "default", {{"self", x}}), Error);
 }
 
+TEST_CASE_FIXTURE(Fixture, "call: out= of another shape than the result") {
+  const auto refusal = [&](const Value& x, const Value& out) -> std::string {
+    try {
+      run("add", "out", {{"self", x}, {"other", x}, {"out", out}});
+    } catch (const Error& error) {
+      CHECK(error.diagnostic.kind == ErrorKind::kUnsupported);
+      return error.diagnostic.message;
+    }
+    return "";
+  };
+  const Value x = numbers({1, 2}, {2});
+  const char* other = "add.out writes a result of shape [2] to out= of shape ";
+  CHECK(refusal(x, numbers({0, 0, 0}, {3})) == std::string(other) + "[3]");
+  CHECK(refusal(x, numbers({0}, {1})) == std::string(other) + "[1]");
+  CHECK(refusal(x, numbers({0, 0, 0, 0}, {2, 2})) == std::string(other) + "[2, 2]");
+  const Value part = one("slice", "Tensor", {{"self", numbers({0, 0, 0}, {3})}, {"end", i(0)}});
+  CHECK(refusal(x, part) == std::string(other) + "[0]");
+  // A tensor without elements becomes the result, and an in-place operator broadcasts.
+  const Value none = numbers({}, {0}), two = numbers({0, 0, 0, 0}, {2, 2});
+  CHECK(refusal(x, none).empty());
+  CHECK(text(none) == "2 4 ");
+  run("add_", "Tensor", {{"self", two}, {"other", x}});
+  CHECK(text(two) == "1 2 1 2 ");
+  // Symbols: known to differ, and decided by the run.
+  const sym::Expr n = sym::var("n");
+  const auto input = [&](const char* name, sym::Expr size) {
+    return Value(ops::Term(b, b.input(name, {DType::kF32, {size}})));
+  };
+  CHECK(refusal(input("a", n), input("b", n + 1)) ==
+        "add.out writes a result of shape [n] to out= of shape [n + 1]");
+  const size_t guards = graph.guards.size();
+  CHECK(refusal(input("c", n), input("d", sym::var("m"))).empty());
+  CHECK(graph.guards.size() == guards + 1);
+}
+
 }  // namespace
 }  // namespace stridec::aten
