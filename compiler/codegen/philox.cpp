@@ -40,8 +40,8 @@ void print_philox_draw(KernelText& text, const loop::Call& call, const std::stri
   else if (what.is_const(philox::kExponentials))
     text.line(cat(element, "stridec::philox::negative_logarithm<Math>", at, ";"));
   else
-    text.line(cat(element, "what == ", philox::kWords,
-                  " ? (int64_t)block.word[place.lane] : ", "stridec::philox::wide_word", at, ";"));
+    text.line(cat(element, "what == ", philox::kWideWords, " ? stridec::philox::wide_word", at,
+                  " : (int64_t)block.word[place.lane];"));
   text.close();
 }
 

@@ -262,7 +262,8 @@ void run_philox_draw(Buffers reads, Buffers writes, Arguments a) {
   for (int64_t i = 0; i < count; ++i) {
     const philox::Place at = deal.place(i);
     const philox::Block block = philox::block_of(state, at);
-    if (what == philox::kWords) put(i, static_cast<int64_t>(block.word[at.lane]));
+    if (what == philox::kWords || what == philox::kFirstWords)
+      put(i, static_cast<int64_t>(block.word[at.lane]));
     if (what == philox::kWideWords) put(i, philox::wide_word(block, at.lane));
     if (what == philox::kNormals) put(i, philox::normal<ExactMath>(block, at.lane));
     if (what == philox::kWideNormals) put(i, philox::wide_normal<ExactMath>(block, at.lane));

@@ -22,6 +22,7 @@ enum What : int64_t {
   kWideNormals = 3,
   kLogarithms = 4,
   kExponentials = 5,
+  kFirstWords = 6,
 };
 
 struct Block {
@@ -54,12 +55,13 @@ struct Place {
 //   layout v   runs of v elements; a run takes its own blocks
 //   layout -v  likewise, with a thread for each run
 struct Deal {
-  int64_t count, threads, layout;
+  int64_t what, count, threads, layout;
   int lanes;  // numbers in a block
 
   // state: the seed, the offset, and how many threads the device holds at once.
   Deal(const int64_t* state, int64_t what, int64_t count, int64_t layout)
-      : count(count),
+      : what(what),
+        count(count),
         threads((count + 255) / 256 * 256),
         layout(layout),
         lanes(what == kWideWords || what == kWideNormals ? 2 : 4) {
@@ -78,6 +80,7 @@ struct Deal {
   // By how much the offset advances.
   int64_t advance() const {
     if (count == 0) return 0;
+    if (what == kFirstWords) return (count / -layout + 3) / 4 * 4;
     if (layout < 0) return 12;
     return ((count - 1) / (threads * (layout == 0 ? lanes : 4)) + 1) * 4;
   }

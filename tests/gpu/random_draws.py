@@ -69,6 +69,8 @@ def cases():
             torch.nn.functional.dropout(x.reshape(-1)[:n].to(d), 0.5) for n in (2, 4, 6, 8, 12, 16, 600))
     for d in (torch.int64, torch.int32, torch.uint8, torch.bool):
         yield f"random_ {short(d)}", sized(lambda x, n, d=d: empty(n, d, x).random_())
+    yield "randperm", lambda x: tuple(torch.randperm(n, device=x.device) for n in (1, 2, 10, 100, 300, 1000, 3000, 20_000, 40_000))
+    yield "randperm again", lambda x: tuple(torch.randperm(n, device=x.device, dtype=torch.int32) for n in range(50, 80))
     yield "randint", sized(lambda x, n: torch.randint(-3, 997, (n,), device=x.device))
     yield "randint of 2^28", sized(lambda x, n: torch.randint(2**28, (n,), dtype=torch.int32, device=x.device))
     yield "randint of 2^40", sized(lambda x, n: torch.randint(2**40, (n,), device=x.device))

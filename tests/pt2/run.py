@@ -148,6 +148,18 @@ def draw_as_pytorch(work):
     model.write_state("generator", np.full(628, -1))  # a seed of -1
 
 
+def draw_for_gpus(_work):
+    """For a GPU alone draws are those of PyTorch's generator there (tests/gpu/random_draws.py), except what is refused."""
+    flags = ["-O", "fallback_random=true", "--gpu", "sm_90a", "--format=json"]
+    code, text = check(PROGRAMS / "draws_of_torch.pt2", "--target", "cuda", *flags)
+    problems = json.loads(text)["problems"] if code == 5 else []
+    refused = sorted(p["message"].partition(",")[0] for p in problems)
+    wanted = ["multinomial with replacement on a GPU"]
+    expect("draws on a GPU", refused == wanted, f"exit {code}: {text[-300:]}")
+    code, text = check(PROGRAMS / "draws_of_torch.pt2", "--target", "cpu,cuda", *flags)
+    expect("draws on a CPU and a GPU", code == 5 and "'mersenne_draw' does not run on GPUs" in text, f"exit {code}: {text[-300:]}")
+
+
 def check_conditions(work):
     def refused(model, sentence, *inputs):
         try:
@@ -434,11 +446,13 @@ def main():
         if names == ["draws"]:
             draw_numbers(work)
             draw_as_pytorch(work)
+            draw_for_gpus(work)
         if not names:
             keep_states(work)
             share_states(work)
             draw_numbers(work)
             draw_as_pytorch(work)
+            draw_for_gpus(work)
             check_conditions(work)
             check_indices(work)
             read_older_layouts(work)

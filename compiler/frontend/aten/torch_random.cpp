@@ -168,7 +168,6 @@ Results torch_random_whole(Context& c) {
 
 Results torch_randperm(Context& c) {
   refuse_generator(c);
-  if (on_gpu(c)) c.unsupported("randperm on a GPU, with -O fallback_random");
   return {cast(torch_permutation(c.b, c.size("n")), c.dtype("dtype").value_or(DType::kI64), false)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <numbers>
 #include <utility>
@@ -23,7 +24,8 @@ namespace {
 constexpr const char *kMersenne = "mersenne_draw", *kPhilox = "philox_draw";
 // What a call draws (loop/library.def). The first two are the same for both routines.
 constexpr int64_t kWords = 0, kWideWords = 1, kPermutation = 2, kNormals = 3;
-constexpr int64_t kCudaNormals = 2, kCudaWideNormals = 3, kCudaLogarithms = 4, kCudaExponentials = 5;
+constexpr int64_t kCudaNormals = 2, kCudaWideNormals = 3, kCudaLogarithms = 4, kCudaExponentials = 5,
+                  kCudaFirstWords = 6;
 
 const graph::State* state_of(const graph::Graph& graph) {
   const auto found = std::ranges::find(graph.states, std::string(kGenerator), &graph::State::name);
@@ -209,7 +211,45 @@ void finish_torch_generator(Builder& b) {
 Term torch_words(Builder& b, sym::Expr count, sym::Expr wide) {
   return draw(b, b.simplify(sym::select(wide, kWideWords, kWords)), b.simplify(count));
 }
-Term torch_permutation(Builder& b, sym::Expr size) { return draw(b, kPermutation, b.simplify(size)); }
+namespace {
+
+// Numbers are sorted by random keys of so few bits that keys are equal in one of ten permutations. Then the
+// first position of each run of equal keys is a thread, which shuffles the run (PyTorch's Randperm.cuh). A
+// run of more than five does not occur.
+Term cuda_permutation(Builder& b, int64_t n) {
+  const double size = static_cast<double>(n);
+  const double wanted = std::ceil(std::log2(size - (6 * size * size + 1) / (12 * std::log(0.9))));
+  const int bits = std::min(64, static_cast<int>(wanted));
+  const Term range = Term(b, b.elements({bits <= 32 ? 0xFFFFFFFF : -1}, {}));
+  const Term keys =
+      apply(OpKind::kMod, bitcast(draw(b, kWideWords, n), DType::kU64), bitcast(range, DType::kU64));
+  // The high bits, which do not count, are shifted out.
+  const Ordered sorted = sort(apply(OpKind::kShl, keys, 64 - bits), 0);
+  const Term first = search_sorted(sorted.values, sorted.values);
+  const Term last = search_sorted(sorted.values, sorted.values, true) - 1.0;
+  const Term words = reshape(draw(b, kCudaFirstWords, 4 * n, -4), {n, 4});
+  const Term at = index_along(b, {n}, 0, DType::kI64);
+  Term out = sorted.indices;
+  for (int64_t step = 0; step < 4; ++step) {
+    const Term end = last - static_cast<double>(step), count = maximum(end - first + 1.0, 1.0);
+    const Term word = gather(squeeze(slice(words, 1, step, 1), {1}), first, 0);
+    const Term other = first + apply(OpKind::kMod, word, count);
+    const Term from = select(equal(at, end), other, select(equal(at, other), end, at));
+    out = gather(out, select(greater(end, first), from, at), 0);
+  }
+  return out;
+}
+
+}  // namespace
+
+Term torch_permutation(Builder& b, sym::Expr given) {
+  const sym::Expr size = b.simplify(given);
+  if (!has_cuda_generator(b.graph())) return draw(b, kPermutation, size);
+  if (!size.is_const())
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         "a permutation of a size that the run decides, on a GPU with -O fallback_random");
+  return size.is_const(0) ? filled(b, {0}, DType::kI64, 0) : cuda_permutation(b, size.value());
+}
 
 Term torch_uniform(Builder& b, const Shape& shape, DType dtype) {
   if (has_cuda_generator(b.graph())) return cuda_uniform(b, shape, dtype, 0);

@@ -28,7 +28,7 @@ void finish_torch_generator(Builder& b);
 //
 // `count` words, i64: of 32 bits, or if `wide` holds, of 64.
 Term torch_words(Builder& b, sym::Expr count, sym::Expr wide);
-Term torch_permutation(Builder& b, sym::Expr count);  // not of the generator on GPUs
+Term torch_permutation(Builder& b, sym::Expr count);  // on GPUs of a constant
 // In [0, 1): with as many bits as the dtype's mantissa has, as f32, or f64 if the dtype is f64. On GPUs in
 // (0, 1] with as many as f32 and f64 have.
 Term torch_uniform(Builder& b, const Shape& shape, DType dtype);

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "compiler/base/text.h"
@@ -78,6 +80,59 @@ TEST_CASE("draws of a GPU's generator follow each other") {
            DType::kI64, 2,
            [&](int64_t i) { return double(philox::wide_word(block(i, 5), 0) & ((int64_t{1} << 40) - 1)); })},
       2e-7);
+}
+
+namespace {
+
+// PyTorch's randperm on GPUs as it runs, of up to 256 numbers; `offset` advances. `equal` counts equal keys.
+std::vector<int64_t> permutation(int64_t n, uint64_t* offset, int* equal) {
+  const double size = double(n);
+  const int bits = int(std::ceil(std::log2(size - (6 * size * size + 1) / (std::log(0.9) * 12))));
+  std::vector<std::pair<uint64_t, int64_t>> keys;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t word = static_cast<uint64_t>(philox::wide_word(block(i, *offset / 4), 0));
+    keys.emplace_back(word % 0xFFFFFFFF & ((uint64_t{1} << bits) - 1), i);
+  }
+  *offset += 4;
+  std::ranges::sort(keys);
+  std::vector<int64_t> out;
+  for (const auto& [key, number] : keys) out.push_back(number);
+  for (size_t first = 0, end; first < keys.size(); first = end) {
+    for (end = first + 1; end < keys.size() && keys[end].first == keys[first].first;) ++end;
+    for (size_t i = end - first - 1, draws = 0; i > 0; --i, ++draws, ++*equal)
+      std::swap(out[first + i],
+                out[first + block(int64_t(first), *offset / 4 + draws / 4).word[draws % 4] % (i + 1)]);
+  }
+  *offset += static_cast<uint64_t>(n + 3) / 4 * 4;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU's generator permutes numbers by their keys, and shuffles those with equal keys") {
+  uint64_t offset = 0;
+  int equal = 0;
+  for (int turn = 0; turn < 70; ++turn) {
+    const int64_t n = turn == 0 ? 1 : turn == 1 ? 2 : 3 + turn;
+    const uint64_t before = offset;
+    const std::vector<int64_t> expected = permutation(n, &offset, &equal);
+    HostTensor want = loop::make_tensor(DType::kI64, {n});
+    std::memcpy(want.bytes.data(), expected.data(), want.bytes.size());
+    check({.name = cat("permutation of ", n),
+           .inputs = {},
+           .build =
+               [&](Builder& b, const Ids&) {
+                 std::vector<uint8_t> bytes(24);
+                 std::memcpy(bytes.data() + 8, &before, 8);
+                 b.state(ops::kGenerator, {DType::kI64, {3}}, graph::own(std::move(bytes)));
+                 const Ids out{ops::torch_permutation(b, n)};
+                 ops::finish_torch_generator(b);
+                 return out;
+               },
+           .expected = {want},
+           .symbolic = false});
+  }
+  CHECK(equal > 1);
 }
 
 TEST_CASE(
