@@ -116,7 +116,25 @@ def same_values(cut, node, data, expected, got):
 
 
 # Operators whose vectors are determined only up to a sign, or to a rotation where values are equal: any that belong to the values do.
-FACTORS = ("svd", "linalg_svd", "_linalg_svd", "linalg_eigh", "_linalg_eigh")
+FACTORS = ("svd", "linalg_svd", "_linalg_svd", "linalg_eigh", "_linalg_eigh", "linalg_eig", "linalg_eigvals")
+
+
+def same_eigenvalues(a, got):
+    """Whether the values are those of the matrix, in any order, and the vectors, if there are any, unit vectors of the values."""
+    joined = [g[..., 0] + 1j * g[..., 1] for g in got]
+    values = joined[0].reshape(-1, a.shape[-1])
+    allowed = 2 * compare.TOLERANCE * max(1, np.abs(a).max(initial=0))
+    for own, known in zip(values, np.linalg.eigvals(a).reshape(values.shape)):
+        left = list(known)
+        for value in own:
+            nearest = min(range(len(left)), key=lambda k: abs(left[k] - value))
+            if abs(left.pop(nearest) - value) > allowed:
+                return False
+    if len(joined) == 1:
+        return True
+    vectors = joined[1]
+    norms = np.abs(np.linalg.norm(vectors, axis=-2) - 1).max(initial=0)
+    return norms <= allowed and np.abs(a @ vectors - vectors * joined[0][..., None, :]).max(initial=0) <= allowed
 
 
 def same_factors(cut, node, data, got):
@@ -128,14 +146,20 @@ def same_factors(cut, node, data, got):
     name = given.get("A", given.get("self", {})).get("as_tensor", {}).get("name")
     if name not in user:
         return False
-    a = data[f"i{user.index(name)}"].astype(np.float64)
-    t = lambda m: np.swapaxes(m, -1, -2)  # noqa: E731
+    if operator in ("linalg_eig", "linalg_eigvals"):
+        return same_eigenvalues(data[f"i{user.index(name)}"], got)
+    a = data[f"i{user.index(name)}"]
+    pairs = a.dtype.kind == "c"
+    a = a.astype(np.complex128 if pairs else np.float64)
+    t = lambda m: np.swapaxes(m, -1, -2).conj()  # noqa: E731
+    whole = lambda m: m[..., 0] + 1j * m[..., 1] if pairs else m.astype(np.float64)  # noqa: E731
     if "eigh" in operator:
-        s, u = (g.astype(np.float64) for g in got)
+        s, u = got[0].astype(np.float64), whole(got[1])
         part = np.triu(a) if given.get("UPLO", {}).get("as_string") == "U" else np.tril(a)
-        a, v = part + t(part) - part * np.eye(a.shape[-1]), u
+        a, v = part + t(part) - part.real * np.eye(a.shape[-1]), u
+        a = a - 1j * a.imag * np.eye(a.shape[-1]) if pairs else a  # the imaginary parts of the diagonal are not read
     else:
-        u, s, v = (g.astype(np.float64) for g in got)
+        u, s, v = whole(got[0]), got[1].astype(np.float64), whole(got[2])
         v = v if operator == "svd" else t(v)
     k = s.shape[-1]
     allowed = 2 * compare.TOLERANCE
@@ -160,7 +184,7 @@ def worker(program, arrays, artifact, outputs):
             if not d <= allowed and f"w{o}" in data:
                 d = compare.difference(data[f"w{o}"], got, dtype)
                 allowed = max(allowed, compare.difference(data[f"w{o}"], compare.widened(expected), dtype))
-            if not d <= allowed and factors and expected.shape == got.shape and len(mine) == len(factors["outputs"]):
+            if not d <= allowed and factors and compare.widened(expected).shape == got.shape and len(mine) == len(factors["outputs"]):
                 own = [np.asarray(results[p]) for p in places[first : first + len(mine)]]
                 d = 0.0 if same_factors(cut, factors, data, own) else d
             if not d <= allowed and expected.dtype == np.int64:
