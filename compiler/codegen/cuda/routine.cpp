@@ -263,7 +263,7 @@ DeviceKernel emit_tasks(const loop::Program& program, sym::Expr rows, const std:
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = 64};
   geometry.waits = target.dependent_launch;
   geometry.scratch_bytes = scratch_bytes(scratch);
-  geometry.scratch_owners = blocks * 64;
+  geometry.scratch_owners = sym::min(sym::max(rows, 1), blocks * 64);  // the others have no task
   geometry.scratch_owner = "blockIdx.x * (int64_t)64 + threadIdx.x";
   return finish(text, std::move(geometry));
 }
