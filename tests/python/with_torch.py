@@ -13,6 +13,7 @@ import torch
 import harness
 import stridec
 import stridec.torch_backend
+from stridec import _generator
 from harness import expect, refused
 
 Dim = torch.export.Dim
@@ -388,6 +389,29 @@ def test_a_generator_of_a_seed():
     model.manual_seed(2**63 + 11)
     for at, (e, a) in enumerate(zip(expected, model(torch.ones(6, 5)))):
         expect(torch.equal(e, a), f"draw {at}: {a} instead of {e}")
+
+
+def test_the_state_of_a_generator_on_gpus():
+    """Seed, offset and threads, from and to what torch.cuda says of a device."""
+    found = {}
+
+    class Device:
+        multi_processor_count, max_threads_per_multi_processor = 84, 1536
+
+    names = ("get_rng_state", "set_rng_state", "get_device_properties")
+    kept = [getattr(torch.cuda, name) for name in names]
+    torch.cuda.get_rng_state = lambda device: torch.tensor([2**63 + 11 - 2**64, 40], dtype=torch.int64).view(torch.uint8)
+    torch.cuda.set_rng_state = lambda state, device: found.update({device: state.view(torch.int64).tolist()})
+    torch.cuda.get_device_properties = lambda device: Device
+    try:
+        state = _generator.from_torch(1, np.zeros(3, np.int64))
+        expect(state.tolist() == [2**63 + 11 - 2**64, 40, 84 * 1536], str(state))
+        _generator.to_torch(1, state + [0, 4, 0])
+        expect(found == {1: [2**63 + 11 - 2**64, 44]}, str(found))
+        expect(_generator.seeded(-3, state).tolist() == [-3, 0, 84 * 1536], "a seed")
+    finally:
+        for name, function in zip(names, kept):
+            setattr(torch.cuda, name, function)
 
 
 def test_graphs_with_nothing_to_compute():
