@@ -9,6 +9,7 @@ every bit. At the end the offset of both generators has to be the same. Needs a 
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import subprocess
@@ -112,16 +113,29 @@ def allowed(name):
     return next((limit for word, limit in CLOSE.items() if all(w in name for w in word.split())), 0)
 
 
-def run_case(stridec, program, gpu, name, function, work):
-    """Why the case fails; None if it does not."""
-    module = Function(function).train()
-    x = torch.from_numpy(np.random.default_rng(5).standard_normal((6, 100)).astype(np.float32)).cuda()
-    path, artifact = work / "case.pt2", work / "case.so"
-    torch.export.save(torch.export.export(module, (x,), strict=False), path)
-    run = subprocess.run([program, "compile", str(path), "-o", str(artifact), "--target", "cuda", "--gpu", gpu, "-O",
+def sample():
+    return torch.from_numpy(np.random.default_rng(5).standard_normal((6, 100)).astype(np.float32)).cuda()
+
+
+def export(function, path):
+    """Why PyTorch does not export the case; None if it does."""
+    try:
+        torch.export.save(torch.export.export(Function(function).train(), (sample(),), strict=False), path)
+    except Exception as error:  # the other cases still run
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    return None
+
+
+def build(program, gpu, path):
+    """Why the case does not compile; None if it does."""
+    run = subprocess.run([program, "compile", str(path), "-o", str(path.with_suffix(".so")), "--target", "cuda", "--gpu", gpu, "-O",
                           "fallback_random=true"], capture_output=True, text=True, timeout=300)
-    if run.returncode:
-        return run.stderr.strip()[-300:]
+    return run.stderr.strip()[-300:] if run.returncode else None
+
+
+def run_case(stridec, name, function, artifact):
+    """Where the results differ; None if they do not."""
+    module, x = Function(function).train(), sample()
     context = stridec.Model(str(artifact), device="cuda:0").context()
     found = torch.cuda.get_device_properties(0)
     threads = found.multi_processor_count * (found.max_threads_per_multi_processor // 256 * 256)
@@ -155,13 +169,16 @@ def main():
     sys.path.insert(0, str(ROOT / "python"))
     import stridec
 
+    chosen = [(n, f) for n, f in cases() if not options.names or any(word in n for word in options.names)]
     passed = failed = 0
-    with tempfile.TemporaryDirectory() as work:
-        for name, function in cases():
-            if options.names and not any(n in name for n in options.names):
-                continue
+    with tempfile.TemporaryDirectory() as work, concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        paths = [pathlib.Path(work) / f"case{i}.pt2" for i in range(len(chosen))]
+        exported = [export(function, path) for (_, function), path in zip(chosen, paths)]
+        built = [reason or pool.submit(build, program, options.gpu, path) for reason, path in zip(exported, paths)]
+        for (name, function), path, each in zip(chosen, paths, built):
             try:
-                reason = run_case(stridec, program, options.gpu, name, function, pathlib.Path(work))
+                reason = each if isinstance(each, str) else each.result()
+                reason = reason or run_case(stridec, name, function, path.with_suffix(".so"))
             except Exception as error:  # the other cases still run
                 reason = f"{type(error).__name__}: {str(error)[:300]}"
             passed, failed = passed + (reason is None), failed + (reason is not None)
