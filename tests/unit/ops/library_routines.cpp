@@ -143,6 +143,57 @@ TEST_CASE("philox_draw: words go to elements as in PyTorch's kernels") {
          .fixed = {0}});
 }
 
+namespace {
+
+struct ExactMath {
+  static double log(double x) { return std::log(x); }
+  static double sin(double x) { return std::sin(x); }
+  static double cos(double x) { return std::cos(x); }
+  static double sqrt(double x) { return std::sqrt(x); }
+};
+
+void check_numbers(int64_t what, DType dtype, double (*number)(const philox::Block& block, int lane)) {
+  constexpr int64_t kCount = 3000;
+  const int64_t state[] = {77, 12, 512};
+  const philox::Deal deal(state, what, kCount, 0);
+  check({.name = cat("numbers of kind ", what),
+         .inputs = {integers({77, 12, 512}), sample(DType::kF32, {kCount})},
+         .build =
+             [=](Builder& b, const Ids& in) {
+               return Ids{ops::add_call(b, "philox_draw", {in[0]},
+                                        {{"what", sym::Expr(what)},
+                                         {"count", b.shape(in[1])[0]},
+                                         {"layout", sym::Expr(0)}})[0],
+                          in[1]};
+             },
+         .expected = {compute(dtype, {kCount},
+                              [&](const At& o) {
+                                const philox::Place place = deal.place(o[0]);
+                                return number(philox::block_of(state, place), place.lane);
+                              }),
+                      sample(DType::kF32, {kCount})},
+         .fixed = {0}});
+}
+
+}  // namespace
+
+TEST_CASE("philox_draw: numbers of each distribution, whatever computes them") {
+  using philox::Block;
+  check_numbers(philox::kNormals, DType::kF32,
+                [](const Block& b, int lane) { return double(philox::normal<ExactMath>(b, lane)); });
+  check_numbers(philox::kWideNormals, DType::kF64,
+                [](const Block& b, int lane) { return philox::wide_normal<ExactMath>(b, lane); });
+  check_numbers(philox::kLogarithms, DType::kF32,
+                [](const Block& b, int lane) { return double(philox::logarithm<ExactMath>(b, lane)); });
+  check_numbers(philox::kExponentials, DType::kF32, [](const Block& b, int lane) {
+    return double(philox::negative_logarithm<ExactMath>(b, lane));
+  });
+  // The uniforms 1 and 1 - 2^-24, whose logarithms PyTorch takes as half an epsilon.
+  CHECK(philox::negative_logarithm<ExactMath>({{0xFFFFFFFFu, 0, 0, 0}}, 0) == -0x1p-24f);
+  CHECK(philox::negative_logarithm<ExactMath>({{0xFFFFFF00u, 0, 0, 0}}, 0) == -0x1p-24f);
+  CHECK(philox::negative_logarithm<ExactMath>({{0xFFFFFE00u, 0, 0, 0}}, 0) < -0x1p-24f);
+}
+
 TEST_CASE("eigen: vectors of norm 1 and their values, of every kind of matrix") {
   for (const int64_t n : {0, 1, 2, 3, 4, 7, 12}) {
     const HostTensor x = sample_in(DType::kF64, {2, n, n}, -2, 2);
