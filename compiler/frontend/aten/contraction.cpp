@@ -20,12 +20,18 @@ Term product(Term x, Term y) {
   if (is_float(x.dtype())) return ops::matmul(x, y);
   return cast(ops::matmul(x, y, x.dtype()), x.dtype(), false);
 }
+// The product of narrow floats in f32, for an addend: the sum is rounded once, as by PyTorch's kernels.
+Term wide_product(Term x, Term y) {
+  return is_float(x.dtype()) ? ops::matmul(x, y, compute_dtype(x.dtype())) : product(x, y);
+}
 
 Results linear(Context& c) {
   const Term x = c.in("input"), w = c.in("weight");
   if (w.rank() > 2) c.unsupported("linear with a weight of more than two dims");
-  const Term y = product(x, w.rank() == 2 ? transpose(w, 0, 1) : w);
-  return {c.has("bias") ? y + c.in("bias") : y};
+  const Term factor = w.rank() == 2 ? transpose(w, 0, 1) : w;
+  if (!c.has("bias")) return {product(x, factor)};
+  const Term y = wide_product(x, factor);
+  return {cast(y + cast(c.in("bias"), y.dtype(), false), x.dtype(), false)};
 }
 Results matmul_row(Context& c) { return {product(c.in("self"), c.in(c.names("mat2") ? "mat2" : "other"))}; }
 Results mv(Context& c) { return {product(c.in("self"), c.in("vec"))}; }
@@ -39,25 +45,26 @@ Results outer(Context& c) {
   return {outer_product(x, y)};
 }
 
-// beta * self + alpha * product.
+// beta * self + alpha * product, in the product's type, as self's.
 Results added(Context& c, Term p) {
   const auto is_one = [&](const char* n) {
     const Value& v = c.arg(n);
     return v.kind == Value::Kind::kInt ? v.integer.is_const(1)
                                        : v.kind == Value::Kind::kFloat && v.number == 1;
   };
+  const DType type = c.in("self").dtype();
   if (!is_one("alpha")) p = p * c.scalar("alpha", p.dtype());
   const Value& beta = c.arg("beta");
   if ((beta.kind == Value::Kind::kInt && beta.integer.is_const(0)) ||
       (beta.kind == Value::Kind::kFloat && beta.number == 0))
-    return {p};  // even a NaN in self is ignored
-  Term s = c.in("self");
+    return {cast(p, type, false)};  // even a NaN in self is ignored
+  Term s = cast(c.in("self"), p.dtype(), false);
   if (!is_one("beta")) s = s * c.scalar("beta", s.dtype());
-  return {expand(s, p.shape()) + p};
+  return {cast(expand(s, p.shape()) + p, type, false)};
 }
-Results addmm(Context& c) { return added(c, product(c.in("mat1"), c.in("mat2"))); }
-Results baddbmm(Context& c) { return added(c, product(c.in("batch1"), c.in("batch2"))); }
-Results addmv(Context& c) { return added(c, product(c.in("mat"), c.in("vec"))); }
+Results addmm(Context& c) { return added(c, wide_product(c.in("mat1"), c.in("mat2"))); }
+Results baddbmm(Context& c) { return added(c, wide_product(c.in("batch1"), c.in("batch2"))); }
+Results addmv(Context& c) { return added(c, wide_product(c.in("mat"), c.in("vec"))); }
 Results addbmm(Context& c) { return added(c, reduce_sum(product(c.in("batch1"), c.in("batch2")), {0})); }
 Results addr(Context& c) {
   const Term p = outer_product(c.in("vec1"), c.in("vec2"));
