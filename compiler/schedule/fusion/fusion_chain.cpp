@@ -29,6 +29,8 @@ int refuse(std::string* reason, std::string why) {
   return -1;
 }
 
+int refuse(std::string* reason, FusionRule rule) { return refuse(reason, std::string(info(rule).why)); }
+
 bool is_launch(const loop::Steps& steps, int at) { return std::holds_alternative<Launch>(steps[at].node); }
 const Nest& launched_nest(const Program& program, const loop::Steps& steps, int at) {
   return program[std::get<Launch>(steps[at].node).nest];
@@ -103,12 +105,12 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
       if (i > 0 && !reads(flow.effects(members[i + 1]), id) &&
           is_of_points(launched_nest(program, steps, members[i]), id))
         continue;
-      if (!made_once(program, flow, id)) return refuse(reason, "the intermediate is needed in memory");
+      if (!made_once(program, flow, id)) return refuse(reason, FusionRule::kChainMemory);
       if (flow.reader_count(id) != 1 || !reads(flow.effects(members[i + 1]), id))
-        return refuse(reason, "the intermediate has another reader");
+        return refuse(reason, FusionRule::kChainReader);
     }
     if (!may_move(program, steps, flow, members[i], consumer, members))
-      return refuse(reason, "a step between them prevents it");
+      return refuse(reason, FusionRule::kChainOrder);
   }
 
   Nest chain = launched_nest(program, steps, members[0]);
@@ -117,12 +119,11 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
     if (effects_of(chain).updates || effects_of(next).updates) return refuse(reason, "one scatters");
     const auto [passing, ordered] = exchanges_between(chain, next);
     const Matching matching = match_dims(program, chain, next, ordered);
-    if (matching.empty()) return refuse(reason, "they share no dims");
+    if (matching.empty()) return refuse(reason, FusionRule::kChainShared);
     const bool last = i + 1 == members.size();
-    if (unmatched(next.dims, matching, false).empty() == last)
-      return refuse(reason, "the rows of one are not the rows of the other");
+    if (unmatched(next.dims, matching, false).empty() == last) return refuse(reason, FusionRule::kChainRows);
     if (i > 1 && !unmatched(chain.dims, matching, true).empty())
-      return refuse(reason, "the rows of one are not the rows of the other");
+      return refuse(reason, FusionRule::kChainRows);
     chain = merged_nest(chain, next, matching);
   }
   if (statement_count(chain.body) > kMostStatements) return refuse(reason, "the nest would grow too long");
@@ -144,10 +145,9 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   for (const kernels::Chain::Part& part : matched->parts) {
     if (!part.link) continue;
     ++links;
-    if (reads_weights(trial, part.link->column_factor()))
-      return refuse(reason, "weights are packed for a kernel of their own");
+    if (reads_weights(trial, part.link->column_factor())) return refuse(reason, FusionRule::kChainWeights);
   }
-  if (links != 2) return refuse(reason, "a contraction among them has no shared factor");
+  if (links != 2) return refuse(reason, FusionRule::kChainFactor);
   if (rule.fits) {
     if (!rule.fits(trial, trial_nest, &why)) return refuse(reason, why);
     for (size_t id = 0; id < program.buffers.size(); ++id) {

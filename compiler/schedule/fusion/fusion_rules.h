@@ -18,7 +18,7 @@ enum class FusionRule : uint8_t {
 #include "compiler/schedule/fusion/fusion_rules.def"
 #undef STRIDEC_FUSION_RULE
 };
-enum class FusionFamily : uint8_t { kInline, kCopy, kMerge, kColumns, kJoin, kLocalise };
+enum class FusionFamily : uint8_t { kInline, kCopy, kMerge, kColumns, kChain, kJoin, kLocalise };
 struct FusionRuleInfo {
   std::string_view name;
   FusionFamily family;

@@ -1,7 +1,7 @@
 // What each fusion rule decides, as text: tests/golden/fusion/<rule>.txt has a nest 'producer' and a nest
-// 'consumer' that fuse, or a nest 'both' whose loops are joined or whose buffer becomes local, what becomes
-// of them, and a twin that the rule refuses. A rule without such a file fails here, by name.
-// STRIDEC_UPDATE=1 writes what becomes of the first program.
+// 'consumer' that fuse, contractions that are chained, or a nest 'both' whose loops are joined or whose
+// buffer becomes local, what becomes of them, and a twin that the rule refuses. A rule without such a file
+// fails here, by name. STRIDEC_UPDATE=1 writes what becomes of the first program.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
 
 using namespace stridec;
@@ -78,6 +79,17 @@ std::string why_not_fused(const FusionRuleInfo& rule, loop::Program& program) {
   return why;
 }
 
+// Chains contractions; returns why not.
+std::string why_not_chained(loop::Program& program) {
+  std::vector<Decision> decisions;
+  chain(program, &decisions);
+  REQUIRE(decisions.size() == 1);
+  constexpr std::string_view kRefused = "not chained: ";
+  const std::string& reason = decisions[0].reason;
+  CHECK(decisions[0].fused != reason.starts_with(kRefused));
+  return decisions[0].fused ? "" : reason.substr(kRefused.size());
+}
+
 // Joins the loops of the nest 'both', or makes its buffer local; returns why not.
 std::string why_not_changed(const FusionRuleInfo& rule, loop::Program& program) {
   const auto& step = program.steps[static_cast<size_t>(position_of(program, "both"))];
@@ -96,7 +108,9 @@ Outcome applied(const FusionRuleInfo& rule, const std::string& text) {
   loop::verify(program);
   const bool within = rule.family == FusionFamily::kJoin || rule.family == FusionFamily::kLocalise;
   Outcome out;
-  out.why = within ? why_not_changed(rule, program) : why_not_fused(rule, program);
+  out.why = rule.family == FusionFamily::kChain ? why_not_chained(program)
+            : within                            ? why_not_changed(rule, program)
+                                                : why_not_fused(rule, program);
   if (out.why.empty()) loop::eliminate_dead_code(program);
   loop::verify(program);
   out.text = loop::to_string(program);
