@@ -243,20 +243,3 @@ TEST_CASE("facts: a sample denies what does not hold") {
   // Without an assignment that satisfies the facts there is none.
   CHECK_FALSE(has_negative_sample(m - n, f.with(lt(n, m))));
 }
-
-TEST_CASE("facts: the largest of many sizes of memory is found soon") {
-  // What a run keeps at once at each of its steps, as the plan of an arena compares it. No size is larger
-  // than another at all heights and widths, and the search for a proof of each would take milliseconds.
-  Facts f = sizes();
-  const Expr height = var("height"), width = var("width"), threads = var("threads");
-  for (Expr v : {height, width, threads}) f.set_range(v, 1, std::nullopt);
-  Expr most = 0;
-  for (int k = 1; k <= 16; ++k) {
-    const Expr rows = floordiv(height + 3, 4), columns = floordiv(width + 2 * k - 1, 2 * k);
-    most = max(most, 64 * (20 - k) * threads + 64 * k * batch * rows * columns +
-                         64 * floordiv(k * batch * rows + 15, 16));
-  }
-  const std::clock_t start = std::clock();
-  CHECK(simplify(most, f).op() == Op::kMax);
-  CHECK(std::clock() - start < CLOCKS_PER_SEC);
-}
