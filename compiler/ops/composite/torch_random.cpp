@@ -220,7 +220,7 @@ Term cuda_permutation(Builder& b, int64_t n) {
   const double size = static_cast<double>(n);
   const double wanted = std::ceil(std::log2(size - (6 * size * size + 1) / (12 * std::log(0.9))));
   const int bits = std::min(64, static_cast<int>(wanted));
-  const Term range = Term(b, b.elements({bits <= 32 ? 0xFFFFFFFF : -1}, {}));
+  const Term range = Term(b, b.elements({bits <= 32 ? int64_t{0xFFFFFFFF} : int64_t{-1}}, {}));
   const Term keys =
       apply(OpKind::kMod, bitcast(draw(b, kWideWords, n), DType::kU64), bitcast(range, DType::kU64));
   // The high bits, which do not count, are shifted out.
