@@ -36,10 +36,10 @@ class GpuRecorder {
 // `seconds`: the device's time for each run, in order.
 Samples kernel_samples(const std::map<int64_t, GpuRecorder::Run>& runs, const std::vector<double>& seconds);
 
-// The times that CUPTI has of the kernels of runs, as a recorder would have told them: `recorded` are those
-// of all runs, one behind the other, `reference` those of the run `known`, whose steps are known. The k-th
-// kernel of a symbol is of the same step in each run. Where kernels overlap, the time counts for the one that
-// began first. Throws Error if the runs do not have the same kernels.
+// Assigns the kernels that CUPTI has recorded to steps, in the form of GpuRecorder. `recorded` has the
+// kernels of all runs in sequence, `reference` those of the run `known`, whose steps are known. The k-th
+// kernel of a symbol belongs to the same step in each run. Where kernels overlap, the time counts for the
+// one that began first. Throws Error if the runs do not have the same kernels.
 std::map<int64_t, GpuRecorder::Run> steps_of_kernels(const std::vector<Cupti::Kernel>& recorded,
                                                      const std::vector<Cupti::Kernel>& reference,
                                                      const GpuRecorder::Run& known, size_t runs);

@@ -103,17 +103,25 @@ Arguments image_decode_arguments(Lowering& l, const Node& node) {
           format_of(node)};
 }
 
+// ---- draws -----------------------------------------------------------------------------------------------
+
+// Checks the only input, the generator's state. Returns how many numbers the node draws.
+sym::Expr drawn_count(Builder& b, const Node& node, const std::string& name, const Type& state) {
+  expect_inputs(node, 1, 1);
+  if (b.type(node.inputs[0]) != state)
+    does_not_fit(cat(name, ": the state must be ", graph::to_string(state), ", not ",
+                     graph::to_string(b.type(node.inputs[0]))));
+  const sym::Expr count = node.attributes.expr("count");
+  b.require(sym::ge(count, 0), name + ": {0} numbers", {count});
+  return count;
+}
+
 // ---- mersenne_draw: state -> numbers, state ---------------------------------------------------------------
 
 // [count], or [3, count] for normals.
 Inferred mersenne_draw_shape(Builder& b, const Node& node) {
-  expect_inputs(node, 1, 1);
   const Type state{DType::kI64, {kMersenneState}};
-  if (b.type(node.inputs[0]) != state)
-    does_not_fit(cat("mersenne_draw: the state must be ", graph::to_string(state), ", not ",
-                     graph::to_string(b.type(node.inputs[0]))));
-  const sym::Expr count = node.attributes.expr("count"), what = node.attributes.expr("what");
-  b.require(sym::ge(count, 0), "mersenne_draw: {0} numbers", {count});
+  const sym::Expr count = drawn_count(b, node, "mersenne_draw", state), what = node.attributes.expr("what");
   if (what.is_const(3)) return {{{DType::kI64, {3, count}}, state}, {}};
   return {{{DType::kI64, {count}}, state}, {}};
 }
@@ -125,13 +133,8 @@ Arguments mersenne_draw_arguments(Lowering&, const Node& node) {
 // ---- philox_draw: state -> numbers, state -----------------------------------------------------------------
 
 Inferred philox_draw_shape(Builder& b, const Node& node) {
-  expect_inputs(node, 1, 1);
   const Type state{DType::kI64, {kPhiloxState}};
-  if (b.type(node.inputs[0]) != state)
-    does_not_fit(cat("philox_draw: the state must be ", graph::to_string(state), ", not ",
-                     graph::to_string(b.type(node.inputs[0]))));
-  const sym::Expr count = node.attributes.expr("count"), what = node.attributes.expr("what");
-  b.require(sym::ge(count, 0), "philox_draw: {0} numbers", {count});
+  const sym::Expr count = drawn_count(b, node, "philox_draw", state), what = node.attributes.expr("what");
   const bool narrow = what.is_const(2) || what.is_const(4) || what.is_const(5);
   const DType dtype = narrow ? DType::kF32 : what.is_const(3) ? DType::kF64 : DType::kI64;
   return {{{dtype, {count}}, state}, {}};
