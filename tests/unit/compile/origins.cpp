@@ -101,7 +101,7 @@ TEST_CASE("each value of a kernel has one of the kernel's nodes, and each node t
   CHECK(computing > nodes / 2);
 }
 
-TEST_CASE("a node whose operations two kernels compute, or one kernel twice, is told with how often") {
+TEST_CASE("nodes that several kernels compute, or one kernel twice, are listed with a count") {
   const auto find = [](const FunctionResult& made, const char* name) {
     const std::vector<loop::Kernel> kernels = loop::kernels_of(*made.programs().front());
     for (const schedule::RepeatedNode& node :

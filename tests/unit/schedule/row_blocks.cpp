@@ -20,7 +20,7 @@ struct Head {
   bool keeps = false;      // the logits are an output as well
   bool across = false;     // each row needs the one before
   bool multiplies = true;  // the gradient in h is needed
-  bool turned = false;     // rows are the last dim of the logits
+  bool turned = false;     // the logits are [classes, rows]
 };
 
 // The gradient of sum over rows of log sum exp(h w), in h and in w.
